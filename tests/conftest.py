@@ -46,6 +46,7 @@ class LibrariesFirst(MetaPathFinder):
                 importlib.import_module(library)
 
 
+gc.disable()  # until all is imported
 # before anything imports it: what is imported already is not checked
 sys.path.append(str(Path(__file__).parent / "modules"))
 arraychecks = importlib.import_module("arraychecks")
@@ -88,6 +89,7 @@ def pytest_collection_finish() -> None:
     """Search for unused cycles less often, and not in what is imported already: it took 6% of the time of tests."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 BEGAN = time.monotonic()

@@ -137,9 +137,11 @@ def cluster(environment: dict[str, str]) -> str | None:
 
 
 def prepare(*modules: str) -> None:
+    gc.disable()
     for name in modules:
         importlib.import_module(name)
     gc.freeze()  # a search for unused cycles would write to each page that the forked processes share
+    gc.enable()
 
 
 def serve(requests: BinaryIO, joining: dict[str, int] | None) -> None:

@@ -65,9 +65,11 @@ def ask(path: str, python: str, arguments: list[str]) -> None:
 
 def fork(listening: socket.socket) -> None:
     """Fork a process for each request; returns in each, once it has run."""
+    gc.disable()
     for name in IMPORTS:
         importlib.import_module(name)
     gc.freeze()  # a search for unused cycles would write to each page that the workers share
+    gc.enable()
     signal.signal(signal.SIGCHLD, lambda *_: reap())
     with listening:
         while True:
