@@ -107,8 +107,8 @@ def last(curve):
 
 
 def area(curve):
-    """The mean of a curve over steps."""
-    return float(np.trapezoid(curve, curve.index) / (curve.index[-1] - curve.index[0]))
+    """The mean of a curve over steps, by the trapezoidal rule."""
+    return float(np.average((curve.values[1:] + curve.values[:-1]) / 2, weights=np.diff(curve.index)))
 
 
 def accuracy(runs, part, value=last, **where):

@@ -260,9 +260,12 @@ def test_showing_an_experiment_says_fields_grid_axes_and_claims(lab: CommandLine
 
 
 def test_the_doctor_checks_this_machine(lab: CommandLine, reproduced: Said) -> None:
-    said = lab("doctor", "--json").document
-    assert all(set(check) == {"name", "ok", "detail"} for check in said)
-    checks = {check["name"]: check for check in said}
+    said = ended(lab.start("doctor", "--json"), timeout=300)
+    assert all(set(check) == {"name", "ok", "detail"} for check in said.document)
+    checks = {check["name"]: check for check in said.document}
+    wrong = {name for name, check in checks.items() if not check["ok"]}
+    assert wrong <= {"tested versions"}  # these tests also run with others
+    assert said.code == len(wrong)
     assert {"python", "packages", "store", "disk", "compute", "outbox"} <= set(checks)
     assert checks["store"]["ok"]
     assert checks["store"]["detail"].endswith("mlflow.db")
