@@ -1,10 +1,11 @@
 """Costs of the methods: in closed form (theorem 9.3 of Shi's dissertation, 2024), and counted."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+from torch.utils.flop_counter import FlopCounterMode
+
+from featurelab.modules.measures.statistics.work import FUSED_ATTENTION
 
 
 class Costs(NamedTuple):
@@ -59,17 +60,11 @@ def counted_flops(call: Callable[[], object], *, attention: bool = False) -> int
     `attention` counts those of attention alone: fused, or products of batches of matrices, which nothing else in these
     models uses. As torch does, counts masked products too, on CPU and GPU alike.
     """
-    counter = FlopCounterMode(display=False, custom_mapping={_ON_CPU: _fused})
+    counter = FlopCounterMode(display=False, custom_mapping=FUSED_ATTENTION)
     with counter:
         call()
     counts = counter.get_flop_counts()["Global"]
     return sum(number for kind, number in counts.items() if not attention or any(name in str(kind) for name in _OURS))
 
 
-_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # torch counts only that of GPUs
 _OURS = ("bmm", "scaled_dot_product")
-
-
-def _fused(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    flops: int = sdpa_flop_count(query, key, value)
-    return flops

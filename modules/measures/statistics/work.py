@@ -53,7 +53,7 @@ def counted_work(run: Callable[[], Any]) -> Work:
     are not counted. Bytes are those of tensors that did not exist before, each for as long as it is reachable,
     including what `run` returns. Memory that a kernel allocates and frees inside itself is not seen.
     """
-    flops = FlopCounterMode(display=False, custom_mapping=dict.fromkeys(_FUSED, _fused_attention))
+    flops = FlopCounterMode(display=False, custom_mapping=FUSED_ATTENTION)
     memory = _Allocated()
     with memory, flops:
         returned = run()
@@ -63,20 +63,16 @@ def counted_work(run: Callable[[], Any]) -> Work:
     return Work(int(flops.get_total_flops()), int(attention), memory.peak)
 
 
-# torch counts those of GPUs itself, but refuses them where keys have fewer heads than queries
-_FUSED = [
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
-    torch.ops.aten._scaled_dot_product_flash_attention,
-    torch.ops.aten._scaled_dot_product_efficient_attention,
-    torch.ops.aten._scaled_dot_product_cudnn_attention,
-]
-
-
 def _fused_attention(query: Any, key: Any, value: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
     shapes = [shape.shape if isinstance(shape, Tensor) else shape for shape in (query, key, value)]
     heads = shapes[0][1]  # keys and values may have fewer: each is read by a group of heads
     query, key, value = (torch.Size((shape[0], heads, *shape[2:])) for shape in shapes)
     return int(sdpa_flop_count(query, key, value))
+
+
+# torch counts those of GPUs itself, but some versions refuse them where keys have fewer heads than queries
+_KERNELS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+FUSED_ATTENTION = {getattr(torch.ops.aten, f"_scaled_dot_product_{name}"): _fused_attention for name in _KERNELS}
 
 
 class _Allocated(TorchDispatchMode):
