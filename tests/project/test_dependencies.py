@@ -122,8 +122,7 @@ def test_lower_bounds_are_the_versions_that_were_tried() -> None:
         (bound,) = requirement.specifier
         assert bound.operator == ">="
         bounds[requirement.name.replace("_", "-")] = Version(bound.version)
-    tried = pins("constraints-lowest.txt")
-    assert {name: Version(tried[name]) for name in bounds} == bounds
+    assert {name: Version(version) for name, version in pins("constraints-lowest.txt").items()} == bounds
 
 
 def test_the_tested_versions_are_allowed() -> None:

@@ -40,10 +40,13 @@ def said_then(early: CommandLine) -> Any:
     return figure
 
 
-def flat(values: Any) -> list[float]:
-    """The numbers in dictionaries and lists."""
-    inner = values.values() if isinstance(values, dict) else values if isinstance(values, list) else None
-    return [values] if inner is None else [number for value in inner for number in flat(value)]
+def flat(values: Any, at: str = "") -> dict[str, float]:
+    """The numbers in dictionaries and lists, by their places."""
+    if isinstance(values, list):
+        values = dict(enumerate(values))
+    if not isinstance(values, dict):
+        return {at: values}
+    return {place: number for key, value in values.items() for place, number in flat(value, f"{at}/{key}").items()}
 
 
 def test_its_figure_is_judged_and_drawn_with_the_same_numbers(early: CommandLine, said_then: Any) -> None:
