@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -118,6 +119,8 @@ def ended(process: Process, timeout: float = 60) -> Said:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(1)  # while a forked command writes where it is
         process.kill()
         out, err = process.communicate()
         raise AssertionError(f"did not end within {timeout:g} s: {out}\n{err}") from None

@@ -5,6 +5,7 @@ Ray reads its settings when it is imported, so it is not among the imports. Only
 further settings are forked by a process that has imported it too, which the first of them has to wait for.
 """
 
+import faulthandler
 import gc
 import importlib
 import json
@@ -117,7 +118,10 @@ class Warm:
 
 
 def become(arguments: list[str], home: str, environment: dict[str, str], streams: list[str]) -> None:
-    """Make this process what was asked for; what the imports have set in the environment stays."""
+    """Make this process what was asked for; what the imports have set in the environment stays.
+
+    On SIGUSR1, it writes to standard error where each of its threads is.
+    """
     os.chdir(home)
     for name in BEFORE.keys() - environment.keys():
         os.environ.pop(name, None)
@@ -128,6 +132,7 @@ def become(arguments: list[str], home: str, environment: dict[str, str], streams
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOCTTY)
         os.dup2(opened, number)
         os.close(opened)
+    faulthandler.register(signal.SIGUSR1)
 
 
 def cluster(environment: dict[str, str]) -> str | None:
