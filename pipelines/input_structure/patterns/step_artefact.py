@@ -180,7 +180,8 @@ def erasing(runs, axes):
         some = runs.where(as_decay=as_decay, precision=precision)
         some = theorem(some) if rate is None else some.where(first_lr=rate)
         table = [np.asarray(some.curves("cosine/max_cosine", dim=dim).loc[1]) for dim in dims]
-        band(axis, table, dims, color=colour, label=name, marker="o", markersize=4)
+        line = "--" if precision == "64-true" else "-"  # it lies on the line of exact erasing
+        band(axis, table, dims, color=colour, label=name, marker="o", markersize=4, linestyle=line)
     axis.plot(list(PRINTED), list(PRINTED.values()), "D", color=CATEGORIES[5], fillstyle="none", label="paper")
     axis.set(xscale="log", xlabel="input dimension d", ylabel="largest cosine with s* after step 1", ylim=(0, 1.05))
     axis.set_xticks(dims, [str(dim) for dim in dims])
