@@ -158,12 +158,13 @@ class Claim:
         """
         if not self.controls:
             return verdict
-        values, _ = self.measured(results.under("none"))
+        without = results.under("none")
+        values, _ = self.measured(without)
         plain = dict(list(values.items())[: verdict.seeds])
         controlled: dict[str, Controlled] = {}
         for control in dict.fromkeys([*self.controls, *also]):
             try:
-                under = self.measured(results.under(control))[0]
+                under = self.measured(results.under(control), whole=_most_finished(without))[0]
             except Exception:  # a measure need not stand a control that its claim does not name
                 if control in self.controls:
                     raise
@@ -191,20 +192,24 @@ class Claim:
         bounds = dict.fromkeys(values[0], self.expect) if isinstance(self.expect, Bound) and values else self._bounds
         return Rule(self.about, bounds, self.within, self.kind == "identity", self.least)
 
-    def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
-        """The values of each part by seed, and by seed too what could not be measured or is not finite."""
+    def measured(
+        self, results: "Results", *, whole: int | None = None
+    ) -> tuple[dict[int, dict[str, float]], dict[int, str]]:
+        """The values of each part by seed, and by seed too what could not be measured or is not finite.
+
+        `whole` is how many trials a seed has that has them all; None: as many as any of these seeds.
+        """
         values: dict[int, dict[str, float]] = {}
         gaps: dict[int, str] = {}
-        by_seed = list(results.by_seed())
-        whole = max((_finished(runs) for _, runs in by_seed), default=0)
-        for seed, runs in by_seed:
+        whole = _most_finished(results) if whole is None else whole
+        for seed, runs in results.by_seed():
             try:
                 values[seed] = self._bounded(_named(self.measure(runs)), values)
             except Missing as gap:
                 gaps[seed] = str(gap)
             except ZeroDivisionError:  # as of what has not moved, where updates are withheld
                 gaps[seed] = "it is a share of nothing"
-            except Exception:  # further seeds have those trials alone that undecided claims need
+            except Exception:  # further seeds, and controls, have those trials alone that some claims need
                 if _finished(runs) == whole:
                     raise
                 gaps[seed] = "not all of its trials are there"
@@ -323,6 +328,11 @@ def leans_on(statement: str) -> str:
     """The first word of a statement that needs the one before it, as "and" or "it"; empty for one that stands alone."""
     match = re.match(r"(and|but|or|so|it|its|they|their|them|the same|this|these|those)\b", statement, re.IGNORECASE)
     return match[1] if match else ""
+
+
+def _most_finished(results: "Results") -> int:
+    """The largest number of trials of one seed that went well."""
+    return max((_finished(runs) for _, runs in results.by_seed()), default=0)
 
 
 def _finished(runs: "Results") -> int:

@@ -202,6 +202,22 @@ def test_a_control_that_ran_for_some_parts_of_a_claim_alone_leaves_its_verdict_a
     assert (verdict.status, verdict.controls["permuted_labels"].status, verdict.specific) == ("holds", "untested", None)
 
 
+def test_a_measure_need_not_stand_a_control_that_ran_for_another_claim_alone():
+    experiment = figure()
+
+    @experiment.claim("all_three", says="s", expect=above(0), controls=["permuted_labels"])
+    def all_three(runs):
+        first, _, third = (runs.final("loss", width=width) for width in sorted(runs.values("width")))
+        return third - first
+
+    rows = [{"width": w, "seed": s, "control": "none"} for w in (1, 2, 3) for s in range(6)]
+    rows += [{"width": 1, "seed": s, "control": "permuted_labels"} for s in range(6)]
+    everything = results(rows, lambda config: {"loss": config["width"] + 0.01 * config["seed"] * config["width"]})
+    claim = experiment.claims[-1]
+    verdict = claim.against(claim.judge(everything.under("none")), everything)
+    assert (verdict.status, verdict.controls["permuted_labels"].status, verdict.specific) == ("holds", "untested", None)
+
+
 def test_a_claim_that_holds_gets_the_controls_of_the_figure_on_each_of_its_seeds_and_no_other_claim_does():
     experiment = figure()
 
